@@ -1,6 +1,6 @@
 """How long the library takes: import, one scalar point, a million points, a server under load, the command line.
 
-Run ``python benchmarks/speed.py``; figures are medians.
+Run ``python benchmarks/speed.py``; figures are medians of wall times, or processor times where the name says so.
 """
 
 from __future__ import annotations
@@ -29,6 +29,13 @@ def median_s(action: Callable[[], object], repeats: int) -> float:
         action()
         times.append(time.perf_counter() - start)
     return statistics.median(times)
+
+
+def processor_s(action: Callable[[], object]) -> float:
+    """Processor time of ``action``, which other programs of the machine hardly change."""
+    start = time.process_time()
+    action()
+    return time.process_time() - start
 
 
 def process(*arguments: str) -> Callable[[], object]:
@@ -88,6 +95,57 @@ def new_points() -> dict[str, float]:
             for name, times in (("floor and roofline", FLOOR), ("all three times", TIMES)):
                 row = f"{serve.model.name}, a new {varied}: {name}"
                 rows[row] = median_s(points(serve, varied, times), 1000)
+    return rows
+
+
+COLD = {
+    "llama-3.1-70b, TP4": ("llama-3.1-70b", "h100-sxm", rl.Parallel(tensor=4)),
+    "deepseek-v3, TP8": ("deepseek-v3", "h200-sxm", rl.Parallel(tensor=8)),
+    "deepseek-v3, DEP8": ("deepseek-v3", "h200-sxm", rl.Parallel(data=8, expert=8)),
+}
+"""Deployments by name, whose step times are tabulated anew."""
+
+
+def cold_answers() -> dict[str, float]:
+    """Processor time of the first answers of a deployment after those of another have loaded the code."""
+    load, other = rl.Workload(1000, 500), rl.Deployment("llama-3.1-8b", "h100-sxm")
+    asked = {
+        "tables and serve": lambda serve: rl.serve(serve, load, concurrency=64).tokens_per_s,
+        "simulate, 200 requests": lambda serve: rl.simulate(serve, load, concurrency=64, requests=200).tpot_s,
+        "serve, 1,000 concurrencies": lambda serve: rl.serve(serve, load, concurrency=np.arange(1, 1001)).tokens_per_s,
+        "advise": lambda serve: rl.advise(serve, load),
+    }
+    for ask in asked.values():
+        ask(other)
+    rows = {}
+    for name, (model, gpu, parallel) in COLD.items():
+        serve = rl.Deployment(model, gpu, parallel=parallel)
+        for what, ask in asked.items():
+            rows[f"{name}: {what} (processor)"] = processor_s(lambda ask=ask, serve=serve: ask(serve))
+    return rows
+
+
+LAYOUTS = {
+    "llama-3.1-8b": ("llama-3.1-8b", "h100-sxm", rl.Parallel(), 64, 5.0),
+    "llama-3.1-70b, PP4": ("llama-3.1-70b", "h100-sxm", rl.Parallel(tensor=2, pipeline=4), 128, 5.0),
+    "deepseek-r1, DEP8": ("deepseek-r1", "h200-sxm", rl.Parallel(data=8, expert=8), 64, 1.0),
+}
+"""One scheduler, a pipeline, and eight ranks that step together; clients of a closed loop and requests per second."""
+
+
+def simulations() -> dict[str, float]:
+    """Processor time in which 20,000 requests are simulated, once their step times are known."""
+    spread = rl.Traffic(np.linspace(800, 1200, 9), np.linspace(400, 600, 9), np.ones(9))
+    rows = {}
+    for name, (model, gpu, parallel, clients, rate) in LAYOUTS.items():
+        for engine in ("vllm", "sglang", "trtllm"):
+            serve = rl.Deployment(model, gpu, parallel=parallel, engine=engine)
+            loops = {"closed": {"concurrency": clients}, "open": {"requests_per_s": rate}}
+            for loop, how in loops.items():
+                rl.simulate(serve, spread, requests=50, **how)
+                rows[f"{name}, {engine}: 20,000 requests, {loop} loop (processor)"] = processor_s(
+                    lambda serve=serve, how=how: rl.simulate(serve, spread, requests=20_000, **how)
+                )
     return rows
 
 
@@ -163,6 +221,8 @@ def main() -> None:
         ),
         "llama-3.1-8b, the first point of a deployment": median_s(first_points(), 200),
         **new_points(),
+        **cold_answers(),
+        **simulations(),
         "serve, 1,000 concurrencies": median_s(
             lambda: rl.serve(serve, one, concurrency=np.arange(1, 1001)).tokens_per_s, 11
         ),
@@ -179,8 +239,8 @@ def main() -> None:
         ),
     }
     for name, seconds in rows.items():
-        print(f"{name:56} {seconds * 1e3:10.3f} ms")
-    print(f"{'peak memory of this process':56} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:10.0f} MiB")
+        print(f"{name:68} {seconds * 1e3:10.3f} ms")
+    print(f"{'peak memory of this process':68} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:10.0f} MiB")
 
 
 if __name__ == "__main__":
