@@ -271,3 +271,28 @@ def test_a_range_that_is_none_is_one_line(prompts, outputs, says):
 def test_a_spread_is_a_share(spread):
     with pytest.raises(rl.InvalidInput, match="spread must be from 0 to below 1"):
         rl.Traffic.around(rl.Workload(2000, 64), spread)
+
+
+CHUNKED = [
+    ("llama-3.1-8b", "h100-sxm", "vllm", {}, 20_000, (8192, 8192, 3616)),
+    ("deepseek-v3", "h200-sxm", "sglang", {"tensor": 8}, 30_000, (8192, 8192, 8192, 5424)),
+    ("gemma-3-27b", "b200-sxm", "trtllm", {}, 20_000, (8192, 8192, 3616)),
+]
+
+
+@pytest.mark.parametrize(("model", "chip", "engine", "layout", "prompt", "chunks"), CHUNKED)
+def test_a_long_prompt_alone_takes_its_chunks_one_after_another(model, chip, *, engine, layout, prompt, chunks):
+    """By hand: each chunk is a prompt whose predecessors are cached; `generate` has one pass, and refers to `serve`."""
+    deployed = rl.Deployment(model, chip, engine=engine, parallel=rl.Parallel(**layout))
+    assert sum(chunks) == prompt
+    before = np.cumsum((0, *chunks[:-1]))
+    passes = rl.prefill(deployed, rl.Workload(np.array(chunks), 1, cached_tokens=before))
+    load = rl.Workload(prompt, 2)
+    alone = rl.serve(deployed, load, concurrency=1, time="roofline_s")
+    assert alone.ttft_s == pytest.approx(passes.roofline_s.sum(), rel=3e-3)
+    whole = rl.generate(deployed, load, time="roofline_s")
+    assert whole.ttft_s == pytest.approx(rl.prefill(deployed, load).roofline_s)
+    assert "a server computes those above 8,192 tokens in chunks" in whole.assumptions[-1]
+    assert whole.ttft_s < alone.ttft_s
+    short = rl.generate(deployed, rl.Workload(8192, 2))
+    assert not any("in chunks" in note for note in short.assumptions)

@@ -3,6 +3,7 @@
 import gc
 import subprocess
 import sys
+import tracemalloc
 import weakref
 
 import cloudpickle
@@ -13,6 +14,7 @@ import xarray as xr
 
 import roofline as rl
 from roofline.analysis import sweeps
+from roofline.operators.roofline import name_limits
 from roofline.report import progress
 
 BATCHES, CONTEXTS = [1, 8], [1000, 4000, 16000]
@@ -209,3 +211,17 @@ def test_parts_of_a_large_generation_are_the_whole(monkeypatch):
     parts = rl.generate(serve, load)
     assert parts.total_s == pytest.approx(whole, rel=1e-12)
     assert not parts.step_s.flags.writeable
+
+
+def test_naming_limits_takes_little_more_memory_than_the_names():
+    """A million names of 7 letters in 4 bytes each are 28 MB; one comparison and one running maximum are 9 MB more."""
+    memory_s, compute_s, network_s = np.random.default_rng(0).random((3, 1_000_000))
+    tracemalloc.start()
+    try:
+        found = name_limits({"memory": memory_s, "compute": compute_s, "network": network_s})
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most_bytes < 40e6
+    assert np.all(memory_s[found == "memory"] >= np.maximum(compute_s, network_s)[found == "memory"])
+    assert {"memory", "compute", "network"} == set(found[:100])

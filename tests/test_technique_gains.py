@@ -411,18 +411,23 @@ def wide_deployment(ways):
 
 
 def test_balanced_experts_wait_for_no_one():
-    """DeepSeek-V3 on 96 H100 (lmsys.org, May 2025): 1.49 in prefill over 32, 1.18 more if the balance were perfect."""
-    serve, load = wide_deployment(32), rl.Workload(2000, 100, 32 * 256)
+    """DeepSeek-V3 on 96 H100 (lmsys.org, May 2025): 1.49 in prefill over 32, 1.18 more if the balance were perfect.
+
+    Both say how unevenly tokens choose experts.  The gain of 2.54 in decode over 72 is left out and has to follow.
+    """
+    narrow, wide = (wide_deployment(ways).replace(engine="sglang") for ways in (32, 72))
+    serve, load = narrow, rl.Workload(2000, 100, 32 * 256)
 
     def prompts(seen):
         return seen.passes.packed_s(4.0, "estimate_s")
 
     effect = estimated(serve, load, t.ExpertBalancing())
-    assert prompts(effect.baseline) / prompts(effect.after) == pytest.approx(measured("lmsysep-eplb-pre"), rel=0.3)
-    assert effect.baseline_decode_speedup > 1.3
-    perfect = estimated(serve, load, t.ExpertBalancing(load=1.2, balanced_load=1.0))
-    ratio = prompts(perfect.baseline) / prompts(perfect.after)
-    assert ratio == pytest.approx(measured("lmsysep-eplb-perfect"), rel=0.15)
+    assert prompts(effect.baseline) / prompts(effect.after) == pytest.approx(measured("lmsysep-eplb-pre"), rel=0.1)
+    perfect = estimated(serve, load, t.ExpertBalancing(balanced_load=1.0))
+    ratio = prompts(effect.after) / prompts(perfect.after)
+    assert ratio == pytest.approx(measured("lmsysep-eplb-perfect"), rel=0.05)
+    steps = estimated(wide, rl.Workload(2000, 100, 72 * 256), t.ExpertBalancing())
+    assert steps.baseline_decode_speedup == pytest.approx(measured("lmsysep-eplb-dec"), rel=0.25)
 
 
 @pytest.mark.parametrize("accelerator", ["gb200", "b200-sxm", "gb300"])

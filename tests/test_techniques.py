@@ -219,7 +219,8 @@ def test_chunks_by_hand(small):
     assert effect.gap_after_s == pytest.approx(passes[1])
     assert effect.prefill_after_s == pytest.approx(sum(passes))
     step_s, riding = effect.after.step_s, 2 * 7
-    assert effect.decode_after_s == pytest.approx((riding * np.mean(passes) + (100 - riding) * step_s) / 100)
+    assert effect.after.tpot_s == pytest.approx((riding * np.mean(passes) + (100 - riding) * step_s) / 100)
+    assert effect.decode_speedup == pytest.approx(1.0)  # steps without chunks are what they were
 
 
 def test_a_narrower_window_stays():

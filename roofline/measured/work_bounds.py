@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..operators.operator import Segment
-from ..phases.bounds import name_limits
+from ..operators.roofline import name_limits
 from ..phases.deployment import Deployment
 from ..phases.passes import Phase, run_pass
 from ..phases.totals import total

@@ -14,9 +14,12 @@ Waterman, Patterson: Roofline, CACM 52(4), 2009).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from ..arrays import everywhere, larger, smaller
+import numpy as np
+
+from ..arrays import Words, everywhere, larger, smaller
 from ..errors import Number
 from ..hardware import Accelerator
 from .operator import Operator
@@ -181,3 +184,17 @@ def kernel_floor_s(
     computing_s = least_compute_s(operator, accelerator)
     moved = larger(operator.count * operator.least.moved_bytes - resident_bytes, 0.0)
     return busiest_s(computing_s, memory_s(moved, accelerator))
+
+
+def name_limits(times: Mapping[str, Number]) -> Words:
+    """Name of the largest of ``times``, element by element; the first one wins a tie."""
+    if all(isinstance(value, float | int) for value in times.values()):
+        return max(times, key=lambda name: times[name])
+    (first, longest), *others = times.items()
+    shape = np.broadcast_shapes(*map(np.shape, times.values()))
+    found = np.full(shape, first, dtype=np.array(list(times)).dtype)
+    for name, value in others:
+        np.copyto(found, name, where=np.asarray(value > longest))
+        if name != others[-1][0]:  # nothing is compared with the last one: a sweep need not hold another array
+            longest = larger(longest, value)
+    return found if shape else str(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ from ..operators.roofline import (
     Times,
     compute_s,
     exponentials_s,
+    name_limits,
     operator_floor_s,
     times,
 )
@@ -416,16 +417,6 @@ def bound(
     kind = "work" if work.shape is None else "matmul"
     operator = Operator(name, kind, work, work, inputs=work.shape or {})
     return Bound(operator, get_accelerator(accelerator), resident, engine)
-
-
-def name_limits(times: Mapping[str, Number]) -> Words:
-    """Name of the largest of ``times``, element by element; the first one wins a tie."""
-    names = np.array(list(times))
-    if all(isinstance(value, float | int) for value in times.values()):
-        return max(times, key=lambda name: times[name])
-    stacked = np.stack(np.broadcast_arrays(*times.values()))
-    chosen = names[np.argmax(stacked, axis=0)]
-    return chosen if stacked.ndim > 1 else str(chosen)
 
 
 def notes_of_operators(bounds: Sequence[Bound]) -> tuple[tuple[str, ...], ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import last_axis, read_only, scalar
+from ..arrays import anywhere, last_axis, read_only, scalar
 from ..errors import InvalidInput, Number, unknown
 from ..report import Report, Step
 from ..units import humanize
@@ -133,8 +133,15 @@ class Generation(OfWorkload, Report):
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Assumptions behind the results."""
-        return self.prefill.assumptions
+        """Assumptions behind the results; the last one says where a server would cut the prompts into chunks."""
+        budget = self.deployment.server.step_tokens
+        if not budget or not anywhere(self.load.prompt_tokens > budget):
+            return self.prefill.assumptions
+        note = (
+            f"prompts run in one pass; a server computes those above {budget:,.0f} tokens in chunks, which read the "
+            "weights again: `serve` has the TTFT of such a request"
+        )
+        return (*self.prefill.assumptions, note)
 
     def summary(self) -> str:
         """Describe the times of the batch in a sentence."""

@@ -13,10 +13,11 @@ import numpy as np
 from ..arrays import Words, larger, read_only
 from ..errors import InvalidInput, Number, number
 from ..operators.operator import Segment
+from ..operators.roofline import name_limits
 from ..report import Report, Step
 from ..report.dimensions import UNNAMED, Dimensions
 from ..units import humanize
-from .bounds import Bound, name_limits
+from .bounds import Bound
 from .chunking import broadcast_shape, each_block, is_large, put_together, sequences_by_name, setting_aside
 from .deployment import Deployment, check_deployment
 from .encoder_rules import encoder_notes, encoder_refusal
@@ -33,6 +34,7 @@ from .totals import (
     Estimates,
     ScheduledPass,
     Sums,
+    limited_s,
     resources_s,
     total,
     weights_s,
@@ -245,10 +247,7 @@ class Phase(PassEnergy, Report):
     @property
     def limited_s(self) -> dict[str, Number]:
         """Roofline time split by what limits each operator: memory, compute or network."""
-        sums, rounds = self.sums, self.schedule.rounds
-        memory = sums.roofline_s - sums.compute_limited_s - sums.network_limited_s
-        times = {"memory": memory * rounds, "compute": sums.compute_limited_s * rounds}
-        return times if self.deployment.parallel.single else times | {"network": sums.network_limited_s * rounds}
+        return limited_s(self.sums, self.schedule, alone=self.deployment.parallel.single)
 
     @property
     def limit(self) -> Words:

@@ -252,6 +252,16 @@ def sums(one: ScheduledPass) -> Sums:
     )
 
 
+def limited_s(found: Sums, schedule: Schedule, *, alone: bool) -> dict[str, Number]:
+    """Return the roofline time of all rounds split by what limits each operator; a chip ``alone`` takes one round."""
+    memory = found.roofline_s - found.compute_limited_s - found.network_limited_s
+    times = {"memory": memory, "compute": found.compute_limited_s}
+    if alone:
+        return times
+    times["network"] = found.network_limited_s
+    return {name: time * schedule.rounds for name, time in times.items()}
+
+
 def columns(bounds: Sequence[Bound]) -> dict[str, tuple[Number, ...]]:
     """Return each field of `Times` as a list over operators."""
     rows = zip(*(item.times for item in bounds), strict=True) if bounds else [()] * len(Times._fields)

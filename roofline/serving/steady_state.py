@@ -132,9 +132,7 @@ class Steady(Report):
 
     @property
     def decode_s(self) -> Number:
-        """Time per token of the decode phase, including chunks in its steps, without stalls, seconds."""
-        if self.case.chunk_tokens is not None:
-            return self.tpot_s
+        """Time per token of a decode step, without the prompts that stall it or ride on it, seconds."""
         token_s = np.divide(self.step_s, self.tokens_per_step)
         return scalar(np.where(self.passes.tokens_after_first > 0, token_s, 0.0))
 

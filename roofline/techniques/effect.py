@@ -43,7 +43,7 @@ class Effect(Report):
     Columns
     -------
     prefill_speedup, decode_speedup
-        Speedups of a prompt that runs alone, and of a token of a decode step.
+        Speedups of a prompt that runs alone, and of a token of a decode step without prompts.
     ttft_speedup, tpot_speedup, total_speedup
         Speedups of the latencies of a request, including waiting and stalls.
     throughput_gain, capacity_gain
@@ -118,17 +118,17 @@ class Effect(Report):
 
     @property
     def decode_before_s(self) -> Number:
-        """Time per token of a decode step, as given."""
+        """Time per token of a decode step without prompts, as given."""
         return self.before.decode_s
 
     @property
     def decode_after_s(self) -> Number:
-        """Time per token of a decode step, with the techniques."""
+        """Time per token of a decode step without prompts, with the techniques."""
         return self.after.decode_s
 
     @property
     def decode_speedup(self) -> Number:
-        """Time per token of a decode step, before / after."""
+        """Time per token of a decode step without prompts, before / after."""
         return ratio(self.before.decode_s, self.after.decode_s)
 
     @property

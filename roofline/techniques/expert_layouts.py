@@ -17,6 +17,7 @@ from ..operators.work import Work
 from ..serving.pass_times import BALANCED, is_feed_forward
 from ..serving.scenario import Scenario
 from .attention import blocks_of
+from .expert_loads import BALANCED_SPREAD, POPULARITY_SPREAD, loaded
 from .technique import FLAG, HARDWARE, KERNEL, Technique
 
 
@@ -29,33 +30,6 @@ def spread(case: Scenario, **degrees: Any) -> Scenario:
     """Copy of the deployment with other degrees of parallelism."""
     parallel = dataclasses.replace(case.serve.parallel, **degrees)
     return case.replace(serve=case.serve.replace(parallel=parallel))
-
-
-@dataclass(frozen=True)
-class Unbalanced(Rewrite):
-    """Give the most loaded accelerator ``load`` times the mean tokens, which slows down its experts and messages."""
-
-    load: float
-
-    def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
-        """Experts and token exchanges at the load of the most loaded accelerator; the floor may assume balance."""
-        return tuple(self._loaded(item) for item in found)
-
-    def _loaded(self, item: Operator) -> Operator:
-        if item.kind == "experts":
-            more = scaled(item, flops=self.load, activations=self.load)
-            rows = {name: item.inputs[name] * self.load for name in ("routed_rows",) if name in item.inputs}
-            return dataclasses.replace(more, least=item.least, inputs={**item.inputs, **rows})
-        if item.name in ("dispatch", "combine") and item.message is not None:
-            message = dataclasses.replace(item.message, message_bytes=item.message.message_bytes * self.load)
-            return dataclasses.replace(scaled(item, activations=self.load), least=item.least, message=message)
-        return item
-
-
-def loaded(case: Scenario, load: float) -> Scenario:
-    """Copy of the deployment with a stated load of the most loaded accelerator, instead of that of its routing skew."""
-    even = case.replace(serve=case.serve.replace(routing_skew=0.0))
-    return even.with_model(rewritten(even.model, Unbalanced(load)))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -128,17 +102,18 @@ class ExpertParallelism(Technique):
 class ExpertBalancing(Technique):
     """Replicate the most used experts and place experts by load (EPLB, github.com/deepseek-ai/EPLB).
 
-    All accelerators wait for the most loaded one. With balancing it gets 1.2 times the mean number of tokens (a perfect
-    balance is 1.18 times faster in prefill, lmsys.org blog of 2025-05-05). The load of 2.5 without balancing is an
-    assumption, not a measurement: pass the ``load`` of your traffic. The gain of 2.54 in decode over 72 accelerators
-    in that blog needs a load beyond 2.5 even if a step consisted of experts alone.
+    All accelerators wait for the most loaded one. Unless it is given, its load follows from how unevenly tokens choose
+    experts (`roofline.techniques.expert_loads`), which is known from one deployment only: pass the loads of your
+    traffic.
 
     Attributes
     ----------
-    load : float
-        Tokens of the most loaded accelerator divided by the mean, without balancing.
-    balanced_load : float
-        Tokens of the most loaded accelerator divided by the mean, with balancing.
+    load : float, optional
+        Tokens of the most loaded accelerator divided by the mean, without balancing; by default it grows
+        with the number of accelerators.
+    balanced_load : float, optional
+        Tokens of the most loaded accelerator divided by the mean, with balancing; by default it grows with
+        the number of accelerators, up to ``load``.
     """
 
     slug: ClassVar[str] = "eplb"
@@ -149,13 +124,15 @@ class ExpertBalancing(Technique):
     effort: ClassVar[str] = FLAG
     baseline: ClassVar[str] = "experts placed in order"
 
-    load: float = 2.5
-    balanced_load: float = 1.2
+    load: float | None = None
+    balanced_load: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("load", "balanced_load"):
-            number(name, getattr(self, name), least=1.0)
-        if self.balanced_load > self.load:
+        given = {"load": self.load, "balanced_load": self.balanced_load}
+        for name, value in given.items():
+            if value is not None:
+                number(name, value, least=1.0)
+        if self.load is not None and self.balanced_load is not None and self.balanced_load > self.load:
             raise InvalidInput(f"balanced_load must be at most load: {self.balanced_load:g} > {self.load:g}")
 
     @property
@@ -173,7 +150,7 @@ class ExpertBalancing(Technique):
 
     def without(self, case: Scenario) -> Scenario:
         """Baseline: experts in order, with the load that results."""
-        return loaded(case, self.load)
+        return loaded(case, self.load, POPULARITY_SPREAD if self.load is None else None)
 
     def had(self, case: Scenario) -> bool:
         """Whether experts are divided; estimates without a stated load already assume balanced experts."""
@@ -181,7 +158,9 @@ class ExpertBalancing(Technique):
 
     def after(self, case: Scenario) -> Scenario:
         """Place experts by their load."""
-        return loaded(case, self.balanced_load)
+        if self.balanced_load is not None:
+            return loaded(case, self.balanced_load)
+        return loaded(case, self.load, BALANCED_SPREAD)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
