@@ -596,3 +596,13 @@ def test_lengths_out_of_range_name_the_bound():
         rl.Workload(prompt_tokens=1e300)
     with pytest.raises(rl.InvalidInput, match=re.escape("utilization must be from 0.001 to 1: 1e-300")):
         rl.plan("llama-3.1-8b", "h100-sxm", rl.Workload(), requests_per_s=1, utilization=1e-300)
+
+
+def test_a_price_out_of_range_names_the_bound():
+    load = rl.Workload()
+    with pytest.raises(rl.InvalidInput, match=re.escape("a price must be at most 1,000,000: 1e+300")):
+        rl.plan("llama-3.1-8b", "h100-sxm", load, prices={"h100-sxm": 1e300})
+    with pytest.raises(rl.InvalidInput, match=re.escape("usd_per_hour must be at most 1,000,000: 1e+300")):
+        rl.advise(rl.Deployment("llama-3.1-8b", "h100-sxm"), load, usd_per_hour=1e300)
+    with pytest.raises(rl.InvalidInput, match=re.escape("usd_per_hour must be at most 1,000,000: 1e+300")):
+        rl.Price(1e300)

@@ -20,6 +20,7 @@ from ..phases.workload import Workload
 from ..serving.metrics import SLO_METRICS, metric_named
 from ..serving.slo import SLO, as_slo
 from ..serving.traffic import Traffic
+from ..specs.prices import checked_price
 from ..techniques.prompts import with_hit_rate
 from ..techniques.registry import usual_techniques
 from ..techniques.technique import Chosen, Technique, as_techniques, scenario_with
@@ -134,7 +135,7 @@ def advise(
     if time not in TIMES:
         raise unknown("time", time, TIMES)
     if usd_per_hour is not None:
-        number("usd_per_hour", usd_per_hour)
+        checked_price("usd_per_hour", usd_per_hour)
     used = with_hit_rate(as_techniques(techniques), hit_rate)
     mix = _traffic(traffic)
     serve, start = _that_fits(serve, mix, used)

@@ -28,7 +28,7 @@ from ..serving.trace import Trace
 from ..serving.traffic import Traffic
 from ..specs.electricity import BOARDS_ALONE, Power, idle_watts
 from ..specs.library import get_accelerator, get_model
-from ..specs.prices import Price
+from ..specs.prices import Price, checked_price
 from ..techniques.prompts import with_hit_rate
 from ..techniques.quantization import KVQuantization
 from ..techniques.technique import Chosen, Technique, as_techniques, refuse_pairs, scenario_with
@@ -317,7 +317,7 @@ def _usd_per_hour(prices: Mapping[str, float | Price | None], chips: Sequence[Ac
             raise unknown("accelerator of this plan", name, names)
         if price is not None:
             usd = price.usd_per_hour if isinstance(price, Price) else price
-            given[known] = float(np.max(number("a price", usd)))
+            given[known] = float(np.max(checked_price("a price", usd)))
     return given
 
 

@@ -38,6 +38,28 @@ HOURS_OF_A_YEAR = 8760
 SECONDS_OF_AN_HOUR = 3600
 
 
+MOST_USD_PER_HOUR = 1e6
+"""Highest accepted price of an accelerator; more is a mistake."""
+
+
+def checked_price(what: str, value: object) -> Number:
+    """Return a price in USD per accelerator-hour, or an array of them.
+
+    Parameters
+    ----------
+    what : str
+        Name of the price in messages.
+    value : object
+        The price.
+
+    Raises
+    ------
+    InvalidInput
+        It is not a number >= 0, or too high.
+    """
+    return number(what, value, most=MOST_USD_PER_HOUR)
+
+
 @dataclass(frozen=True, eq=False)
 class Price(Value):
     """What one accelerator costs per hour, including its share of the host.
@@ -78,7 +100,7 @@ class Price(Value):
     market: str = "own"
 
     def __post_init__(self) -> None:
-        number("usd_per_hour", self.usd_per_hour)
+        checked_price("usd_per_hour", self.usd_per_hour)
 
     def __str__(self) -> str:
         what = [self.provider, self.instance, self.region, self.term.replace("_", " ") if self.market != "own" else ""]
