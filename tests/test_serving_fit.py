@@ -69,6 +69,20 @@ def test_the_prediction_of_a_fit_is_the_closed_form():
     np.testing.assert_allclose(predicted, table.tpot_s, rtol=0.02)
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_the_prediction_of_a_pipeline_is_its_closed_form(engine):
+    """Microbatches that hold each other up, without requests on their way."""
+    parallel = rl.Parallel(pipeline=4)
+    serve = rl.Deployment("llama-3.1-70b", "h100-sxm", parallel=parallel, engine=rl.Engine(engine, **NOBODY_ON_THE_WAY))
+    runs = []
+    for load in (rl.Workload(1000, 1000), rl.Workload(8000, 500)):
+        for clients in (1, 8, 64):
+            found = rl.serve(serve, load, concurrency=clients)
+            runs.append(ServerRun(serve, load, clients, found.tpot_s, found.ttft_s))
+    table = server_fit.tabulated(runs)
+    np.testing.assert_allclose(server_fit.predicted_tpot_s(table, table.host), table.tpot_s, rtol=0.03)
+
+
 def test_a_fit_finds_what_was_put_in():
     table = server_fit.tabulated(list(runs_of_known_servers()))
     values = server_fit.fit(table, SOUGHT)

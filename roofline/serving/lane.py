@@ -329,14 +329,20 @@ class Lane(Value):
         return self.times.stages > 1
 
     @property
+    def other_microbatches(self) -> tuple[Number, Number]:
+        """Requests of the average microbatch as a share of this one's, and rounds that the next request misses."""
+        mean = self.clients - (1.0 - 1.0 / self.times.stages) if self.varies else self.clients
+        none = (self.clients > self.running) | self.varies  # a waiting request starts at once
+        away_s = self.times.handling_s(self.lengths.prompt + self.lengths.cached)
+        return np.minimum(mean / self.running, 1.0), np.where(none, 0.0, np.ceil(away_s / self.step_s))
+
+    @property
     def _in_pipeline(self) -> RequestTimes:
         """Latency of a request in a microbatch that waits for others (`roofline.serving.pipeline_rounds`)."""
         steps, running, stages = self.lengths.steps, self.running, self.times.stages
-        mean = self.clients - (1.0 - 1.0 / stages) if self.varies else self.clients
-        none = (self.clients > running) | self.varies  # a waiting request starts at once
+        busy, missed = self.other_microbatches
+        others: dict[str, Number] = {"busy": busy, "missed": missed}
         away_s = self.times.handling_s(self.lengths.prompt + self.lengths.cached)
-        missed = np.where(none, 0.0, np.ceil(away_s / self.step_s))
-        others: dict[str, Number] = {"busy": np.minimum(mean / running, 1.0), "missed": missed}
 
         def wait(made: Rounds, stall_s: Number) -> Number:
             """Rest of the rounds that a request has missed, if others run."""

@@ -28,6 +28,7 @@ from . import closed_forms
 from .cache_pool import cache_pool
 from .lane import Lane
 from .lengths import Lengths
+from .pipeline_rounds import rounds
 from .step_times import step_times
 from .traffic import Traffic
 
@@ -65,6 +66,14 @@ class ServerRun:
         return self.deployment.server
 
 
+class Microbatches(NamedTuple):
+    """Microbatches of a pipeline that hold each other up, as `roofline.serving.pipeline_rounds.rounds` takes them."""
+
+    stages: Any
+    busy: Any
+    missed: Any
+
+
 class Runs(NamedTuple):
     """Everything needed to predict many runs except the host times; arrays with one value per run."""
 
@@ -83,6 +92,7 @@ class Runs(NamedTuple):
     chunks: closed_forms.Chunks
     packing: closed_forms.Packing
     host: HostTimes
+    microbatches: Microbatches
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Runs:
         """Return the selected runs."""
@@ -118,7 +128,7 @@ def _side_by_side(values: Sequence[Any]) -> Any:
 
 
 def _row(run: ServerRun) -> tuple[Any, ...]:
-    times, engine = step_times(run.deployment), run.engine
+    times, engine = step_times(run.deployment).of_load(run.load), run.engine
     lengths = Lengths.of(run.load, 0.0)
     lane = Lane(times, cache_pool(run.deployment, engine), lengths, run.concurrency / times.lanes)
     mixes = engine.scheduler == "mixed"
@@ -144,11 +154,12 @@ def _row(run: ServerRun) -> tuple[Any, ...]:
         float(times.decode_kernels_s(lane.running, lengths.context)),
         float(times.prompt_kernels_s(*place)),
         passes,
-        float(place[0] + place[4] * place[2]),
+        float(place[0] + place[4] * times.decoder_tokens(place[2])),
         times.shape,
         chunks,
         packing,
         HostTimes.of(engine),
+        Microbatches(times.stages, *lane.other_microbatches),
     )
 
 
@@ -160,7 +171,26 @@ def predicted_tpot_s(runs: Runs, host: HostTimes) -> Array:
     mixed = closed_forms.chunked(running, steps, step_s, made=runs.chunks, mixed_s=pass_s)
     first = closed_forms.prompts_first(running, steps, step_s, pack=runs.packing, pass_s=pass_s, seen_pass_s=pass_s)
     generating_s = np.where(runs.mixes, mixed.total_s - mixed.ttft_s, first.total_s - first.ttft_s)
+    if np.any(runs.microbatches.stages > 1):
+        held_up_s = _held_up_s(runs, step_s, np.maximum(pass_s, step_s))
+        generating_s = np.where(runs.microbatches.stages > 1, held_up_s, generating_s)
     found: Array = generating_s / np.maximum(steps, 1.0)
+    return found
+
+
+def _held_up_s(runs: Runs, step_s: Array, stall_s: Array) -> Array:
+    """Return the time from the first to the last token where microbatches of a pipeline hold each other up."""
+    steps, mixes, pack = runs.steps, runs.mixes, runs.packing
+    mixed_passes = runs.running / runs.chunks.prompts * runs.chunks.passes
+    mixed_rounds = np.maximum(steps + runs.chunks.passes, mixed_passes)
+    first_passes = runs.running / np.minimum(pack.per_pass, pack.most)
+    passes = np.where(mixes, mixed_passes, first_passes)
+    plain = np.where(mixes, mixed_rounds - mixed_passes, steps)
+    chunks = np.where(mixes, runs.chunks.passes, 1.0)
+    every = runs.microbatches
+    made = rounds(plain, passes, every.stages, chunks=chunks, busy=every.busy, missed=every.missed)
+    own_s = np.where(mixes, (mixed_rounds - steps) * made.stretch, (np.maximum(pack.seen / pack.most, 1.0) + 1.0) / 2.0)
+    found: Array = made.total_s(step_s, stall_s) - own_s * stall_s
     return found
 
 
