@@ -190,7 +190,9 @@ def test_targets_that_can_hardly_be_meant_are_pointed_out():
 def test_what_people_type(typed, plain):
     def found(options):
         hardware = () if "--hardware" in options else ("--hardware", "l4")
-        return json.loads(text("plan", "llama-3.1-8b", *hardware, *options, "--json"))
+        plan = json.loads(text("plan", "llama-3.1-8b", *hardware, *options, "--json"))
+        plan["assumptions"] = [note for note in plan["assumptions"] if "accelerators are tried, as typed" not in note]
+        return plan
 
     if "--gpus" in typed:
         assert "--gpus is given twice" in run("plan", "llama-3.1-8b", "--hardware", "l4", *plain).stderr
