@@ -276,8 +276,9 @@ CAUSES = """\
   instead of 72 ms to handle a request.
 - TensorRT-LLM keeps the cache of windowed layers in full unless it is given windows, which halves the running requests
   of gpt-oss and Llama 4 with long outputs.
-- SGLang gives layers with windows room for 0.8 times the tokens of the others. With room for the windows alone, twice
-  as many requests of Gemma 4 were predicted to run.
+- SGLang keeps the whole cache of windowed layers except in Llama 4, gpt-oss, Gemma 4 and a few others, where they have
+  room for 0.8 times the tokens of the other layers. Layers that use the cache of others have room all the same. Up to
+  three times as many requests of Gemma 4 were predicted to run as did.
 - vLLM's first engine did not split prompts with contexts of up to 32,768 tokens.
 
 ## Causes of the largest errors
@@ -293,8 +294,6 @@ CAUSES = """\
 - GeForce cards have no access to each other's memory, so messages pass through the host: tensor parallelism over eight
   RTX 4090 or four RTX 5090 is predicted twice as fast as it is.
 - With one client, an H20 reads BF16 weights at 1.4 TB/s of its 4 TB/s and FP8 weights at 1.5 TB/s, in SGLang.
-- SGLang runs Gemma 4 with two thirds to four fifths of the requests that its cache would hold, perhaps because
-  some of its layers use the cache of others.
 """
 
 

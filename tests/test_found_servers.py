@@ -111,6 +111,22 @@ def test_sglang_gives_windows_a_share_of_the_pool():
     assert pool.sequence_bytes(128) == pytest.approx((160 + 128) * 18 * 2 * 8 * 64 * 2, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("model", "values"),
+    [
+        ("gemma-3-27b", 62 * 2 * 16 * 128),
+        ("mistral-7b", 32 * 2 * 8 * 128),
+        ("gemma-3n-e4b", 35 * 2 * 2 * 256),
+        ("gemma-4-e4b", 7 * 2 * 2 * 512 + 0.8 * 35 * 2 * 2 * 256),
+    ],
+)
+def test_sglang_frees_the_windows_of_some_models(model, values):
+    """Of Gemma 4 and few others; in all models, layers that use the cache of another one have room of their own."""
+    serve = rl.Deployment(model, "h200-sxm", engine="sglang")
+    pool = cache_pool(serve, serve.server)
+    assert pool.sequence_bytes(32_768) - pool.sequence_bytes(16_384) == pytest.approx(16_384 * 2 * values, rel=0.01)
+
+
 @pytest.mark.parametrize("accelerator", ["b200-sxm", "gb200"])
 def test_windows_in_full_limit_the_running_requests(accelerator):
     """Llama 4 Maverick with 1,024 + 32,768 tokens: 75 % too fast with chunks of 8,192 tokens alone in the cache."""

@@ -22,6 +22,7 @@ servers (tests/data/engine_memory.csv).  Pools of models that were left out are 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,7 +33,8 @@ import numpy as np
 from ..arrays import scalar
 from ..errors import Number, number
 from ..formats import cache_format
-from ..model.blocks import Cache, MoE
+from ..model import Layer, Model
+from ..model.blocks import Attention, Cache, MoE
 from ..operators.parallel import share
 from ..phases.deployment import USUAL_FRACTION, Deployment
 from ..phases.host import delta_layers
@@ -280,10 +282,12 @@ def sequence_bytes(serve: Deployment, engine: Engine, tokens: Number, *, hybrid:
     """Bytes of the pool for one sequence of ``tokens`` on the most loaded accelerator.
 
     A windowed layer holds ``min(tokens, window - 1 + step_tokens)`` tokens, since a step's prompt is written
-    before the window moves on, or all tokens if the engine does not free those that the window has left.  SGLang gives
-    windowed layers room for a share ``r`` of the tokens of the other layers.  A sequence then occupies the same part of
-    both pools as of the one that it fills more: room for ``max(tokens, min(tokens, window) / r)``, in windowed layers
-    ``r`` times that.
+    before the window moves on, or all tokens if the engine does not free those that the window has left.
+
+    SGLang frees them in some models (``windows_of``), whose windowed layers have room for a share ``r`` of the tokens
+    of the other layers.  A sequence occupies the same part of both pools as of the one that it fills more: room for
+    ``max(tokens, min(tokens, window) / r)``, in windowed layers ``r`` times that.  Layers that use the keys and values
+    of another one have room all the same (``stores_shared``).
 
     Decode context parallelism divides the tokens of a sequence within a group of accelerators.  Each of them holds as
     many KV heads as with fewer accelerators.
@@ -319,7 +323,7 @@ def sequence_bytes(serve: Deployment, engine: Engine, tokens: Number, *, hybrid:
         if not kind.grows:
             states = states + layers * page
             continue
-        held = _held(kind, kinds, engine, tokens) if hybrid else tokens
+        held = _held(kind, kinds, engine, tokens) if hybrid and _frees_windows(serve.model, engine) else tokens
         held = np.ceil(held / parallel.decode_context)
         total = total + layers * (np.ceil(held / page) * page * kind.token_bytes + kind.state_bytes)
     part = float(engine.state_share or 0.0)
@@ -330,11 +334,17 @@ def sequence_bytes(serve: Deployment, engine: Engine, tokens: Number, *, hybrid:
     return np.maximum(total / (1.0 - part), slots * states / part) * of_one
 
 
+def _frees_windows(model: Model, engine: Engine) -> bool:
+    """Whether windowed layers of a model keep only their window."""
+    names = str(engine.windows_of or "").split()
+    return bool(engine.frees_windows) and (not names or model.name.lower().split("/")[-1].startswith(tuple(names)))
+
+
 def _held(kind: _Kind, kinds: list[_Kind], engine: Engine, tokens: Number) -> Number:
     """Tokens of a sequence that a layer has to have room for."""
     windows = [each.window for each in kinds if each.grows and each.window is not None]
     divided = bool(engine.window_share) and any(each.grows and each.window is None for each in kinds)
-    if not engine.frees_windows or not windows:
+    if not windows:
         return tokens
     if not divided:
         return tokens if kind.window is None else np.minimum(tokens, kind.window - 1 + float(engine.step_tokens or 0))
@@ -377,7 +387,7 @@ def _kinds(serve: Deployment, engine: Engine) -> Iterator[_Kind]:
     index_bits, state_bits = float(engine.index_bits or kv_bits), float(engine.state_bits or STATE_BITS)
     found: dict[tuple[float, float, int | None, int], float] = {}
     for layer in serve.model.layers:
-        caches = tuple(layer.caches())
+        caches = tuple(_caches(layer, engine))
         if caches:
             token_bits = sum(
                 cache.values_per_token / cache.stride * (index_bits if cache.index else kv_bits) for cache in caches
@@ -388,6 +398,15 @@ def _kinds(serve: Deployment, engine: Engine) -> Iterator[_Kind]:
     for (token_bits, state, window, pieces), count in found.items():
         heads = share(pieces, parallel.tensor / parallel.decode_context)
         yield _Kind(count, token_bits / 8 * heads, state * share(pieces, parallel.tensor), window)
+
+
+def _caches(layer: Layer, engine: Engine) -> Iterator[Cache]:
+    """Caches of a layer that have room in the pool."""
+    for block in layer.blocks:
+        if engine.stores_shared and isinstance(block, Attention) and block.shares_kv:
+            yield from dataclasses.replace(block, shares_kv=False).caches()
+        else:
+            yield from block.caches()
 
 
 def _window(caches: tuple[Cache, ...]) -> int | None:

@@ -68,9 +68,10 @@ class EngineFacts:
 
 @dataclass(frozen=True)
 class Kind:
-    """Type of a field of `Engine`: a choice of strings, a bool, or numbers of at least ``least``."""
+    """Type of a field of `Engine`: any text, a choice of strings, a bool, or numbers of at least ``least``."""
 
     words: tuple[str, ...] = ()
+    text: bool = False
     switch: bool = False
     least: float = 0.0
     whole: bool = False
@@ -82,7 +83,7 @@ class Kind:
         Raises
         ------
         InvalidInput
-            The value is a number out of range, or not a number or bool.
+            The value is a number out of range, or not of the type.
         UnknownName
             The value is not among the choices.
         """
@@ -90,9 +91,9 @@ class Kind:
             if value not in self.words:
                 raise unknown(name, value, self.words)
             return
-        if self.switch:
-            if not isinstance(value, bool):
-                raise InvalidInput(f"{name} must be true or false: {value!r}")
+        if self.text or self.switch:
+            if not isinstance(value, str if self.text else bool):
+                raise InvalidInput(f"{name} must be {'text' if self.text else 'true or false'}: {value!r}")
             return
         if isinstance(value, bool) or not isinstance(value, int | float) or not self.least <= value <= self.most:
             most = "" if self.most == float("inf") else f" and <= {self.most:g}"
@@ -130,6 +131,8 @@ FIELDS: Mapping[str, Kind] = {
     "graphs_in_fraction": Kind(switch=True),
     "eager": Kind(switch=True),
     "frees_windows": Kind(switch=True),
+    "windows_of": Kind(text=True),
+    "stores_shared": Kind(switch=True),
     "window_share": SHARE,
     "state_bits": Kind(least=1),
     "state_share": SHARE,

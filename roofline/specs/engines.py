@@ -90,6 +90,11 @@ class Engine(Value):
     frees_windows : bool
         Whether layers with a window keep only its tokens (TensorRT-LLM keeps all unless ``max_attention_window`` is
         given).
+    windows_of : str
+        Beginnings of the names of models whose windowed layers keep only their windows, with spaces between (SGLang
+        keeps the whole cache of others); empty if all models' do.
+    stores_shared : bool
+        Whether layers that use the keys and values of another one have room in the pool all the same (SGLang).
     window_share : float
         Tokens that layers with windows have room for, as a share of those of the other layers (SGLang's
         ``swa_full_tokens_ratio``); 0 if they have room for as many as they need.
@@ -189,6 +194,8 @@ class Engine(Value):
     sampler_rows: str | None = None
     groups_layers: bool | None = None
     frees_windows: bool | None = None
+    windows_of: str | None = None
+    stores_shared: bool | None = None
     window_share: float | None = None
     state_bits: float | None = None
     state_share: float | None = None
