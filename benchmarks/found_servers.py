@@ -287,12 +287,12 @@ CAUSES = """\
   although the memory of the second is 43 % faster.
 - vLLM's first engine captured graphs up to contexts of 8,192 tokens (`max_seq_len_to_capture`). Beyond that it launched
   kernels one by one: with 28,650 tokens of context, the A100, A800, H200 and H20 of AccelMark take 16 to 35 ms a token.
-- No kernels of MI300X were timed. Llama 3.1 405B is predicted within 7 % there with vLLM 0.6 and 25 % with 0.9, but
-  models with FP8 weights take up to twice as long in SGLang 0.5.7, and small dense ones 1.5 times.
+- No kernels of MI300X were timed. The rate of Llama 3.1 405B is predicted within 8 % there with vLLM 0.6 and 8 to 47 %
+  off with 0.9. Models with FP8 weights take up to twice as long in SGLang 0.5.7, and small dense ones 1.5 times.
 - TensorRT-LLM's table of gpt-oss was measured with the CUTLASS backend for experts on Blackwell, whose kernels were not
-  timed; predictions are 6 to 45 % too fast. Dense models of the same table are within 11 %.
+  timed. Its rates are predicted 12 % too low to 46 % too high, those of Llama 3.3 70B within 18 %.
 - GeForce cards have no access to each other's memory, so messages pass through the host: tensor parallelism over eight
-  RTX 4090 or four RTX 5090 is predicted twice as fast as it is.
+  RTX 4090 or four RTX 5090 is predicted up to 2.7 times as fast as it is.
 - With one client, an H20 reads BF16 weights at 1.4 TB/s of its 4 TB/s and FP8 weights at 1.5 TB/s, in SGLang.
 """
 
