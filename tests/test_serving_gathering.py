@@ -11,7 +11,7 @@ import pytest
 import roofline as rl
 from roofline.serving import closed_forms
 from roofline.serving.busiest import busiest, highest_of
-from roofline.serving.gathering import gathering, wait_for_step
+from roofline.serving.gathering import gathering, met_at_rate, wait_for_step
 from roofline.serving.lengths import Lengths
 from roofline.serving.scenario import Scenario
 from roofline.serving.steady_state import steady_state
@@ -91,6 +91,34 @@ def test_an_arrival_waits_for_the_step_in_progress_as_drawn(away, share):
     assert float(wait_for_step(away, lasts, share)) == pytest.approx(
         waits.mean(), rel=0.03 if away < lasts else 0.25, abs=1e-9
     )
+
+
+@pytest.mark.parametrize(("rate", "further_s"), [(2.0, 0.0), (8.0, 0.0), (8.0, 0.03), (12.0, 0.02)])
+def test_prompts_that_come_at_any_time_meet_in_passes_as_drawn(rate, further_s):
+    """Passes of 0.1 s and more for further prompts, between steps of 0.02 s, until 20,000 passes have been."""
+    rng = np.random.default_rng(0)
+    passes, prompts, steps, last_s = 0, 0, 0, 0.02
+    while passes < 20_000:
+        arrived = rng.poisson(rate * last_s)
+        passes, prompts, steps = passes + (arrived > 0), prompts + arrived, steps + (arrived == 0)
+        last_s = 0.1 + (arrived - 1) * further_s if arrived else 0.02
+    found = met_at_rate(rate, 0.02, one_s=0.1, further_s=further_s)
+    assert float(found.prompts) == pytest.approx(prompts / passes, rel=0.03)
+    assert float(found.begins * found.row) == pytest.approx(passes / steps, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("engine", "ranks"), [("trtllm", 1), ("trtllm", 4), ("trtllm", 8), ("sglang", 4), ("sglang", 8)]
+)
+@pytest.mark.parametrize(("load", "within"), [(0.1, 0.05), (0.3, 0.08)])
+def test_replicas_at_a_low_load_are_as_simulated(engine, ranks, load, within):
+    """Prompts of 2,000 to 6,000 tokens come at any time and stall the tokens of all replicas."""
+    serve, lengths = deepseek(engine, ranks), spread(4000, 300, 0.5)
+    rate = load * float(rl.serve(serve, lengths, concurrency=1).capacity_requests_per_s)
+    form = rl.serve(serve, lengths, requests_per_s=rate, method="closed-form")
+    _, tpot_s, ttft_s = in_the_middle(rl.simulate(serve, lengths, requests_per_s=rate, requests=8000))
+    assert float(form.tpot_s) == pytest.approx(tpot_s, rel=within)
+    assert float(form.ttft_s) == pytest.approx(ttft_s, rel=within)
 
 
 @pytest.mark.parametrize("prompts", [1, 2, 5, 20, 60])

@@ -125,18 +125,26 @@ def _times(first: Array, second: Array) -> Array:
     return found
 
 
-@lru_cache(maxsize=64)
-def highest_of(count: int) -> float:
-    """Return the mean of the largest of ``count`` standard normal numbers.
+def highest_of(count: Number) -> Any:
+    """Return the mean of the largest of ``count`` standard normal numbers; between whole numbers, interpolated.
 
     Examples
     --------
-    >>> round(highest_of(2), 4), round(highest_of(8), 4)  # 1 / sqrt(pi); Harter 1961, Biometrika 48
+    >>> round(float(highest_of(2)), 4), round(float(highest_of(8)), 4)  # 1 / sqrt(pi); Harter 1961, Biometrika 48
     (0.5642, 1.4236)
     """
+    most = int(np.ceil(np.max(count, initial=1.0)))
+    return np.interp(count, np.arange(1.0, most + 1.0), [_highest_of(each) for each in range(1, most + 1)])
+
+
+@lru_cache(maxsize=1024)
+def _highest_of(count: int) -> float:
     places = np.arange(-8.0, 8.0, 0.01) + 0.005
-    below = (np.vectorize(erf)(places / sqrt(2.0)) / 2.0 + 0.5) ** count
+    below = _NORMAL**count
     return float(0.01 * np.sum(np.where(places > 0, 1.0 - below, -below)))
+
+
+_NORMAL = np.vectorize(erf)((np.arange(-8.0, 8.0, 0.01) + 0.005) / sqrt(2.0)) / 2.0 + 0.5
 
 
 def busiest(prompts: Number, ranks: Number, spread: float = 0.0, most: Number = np.inf) -> Any:

@@ -28,6 +28,7 @@ average.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -150,6 +151,129 @@ def wait_for_step(away_steps: Number, pass_steps: Number, share: Number) -> Numb
         plain = plain * (1.0 - share)
     return wait + np.where(np.greater(away_steps, STEPS_AWAY), plain * rest, 0.0)
 
+
+class Meeting(NamedTuple):
+    """How prompts that arrive at any time share passes.
+
+    Attributes
+    ----------
+    prompts : float or array
+        Prompts per pass.
+    row : float or array
+        Passes in succession after a decode step, if there are any.
+    begins : float or array
+        Probability that a decode step is followed by a pass.
+    """
+
+    prompts: Number
+    row: Number
+    begins: Number
+
+
+def met_at_rate(rate: Number, step_s: Number, *, one_s: Number, further_s: Number, spread_s: Number = 0.0) -> Meeting:
+    """Return how prompts that arrive at any time (Poisson arrivals) share passes.
+
+    Unlike the ends of requests in a closed loop, arrivals meet long passes more often than short steps.  Those during a
+    step or pass are computed in the next one.  A decode step of ``d`` is followed by prompts with probability ``1 -
+    exp(-rate d)``.  A pass of ``k`` prompts takes ``p + (k - 1) s``.  If ``k`` is the number of arrivals in a time with
+    a mean of ``m``, given that there are any, no prompts follow it with probability
+
+        b = exp(-rate (p - s)) (exp(m (exp(-rate s) - 1)) - exp(-m)) / (1 - exp(-m)) cosh(rate v)
+
+    where the last factor is that of prompts of two equally frequent lengths, ``v`` above and below the mean time.
+    Otherwise the next pass has those of this one, ``m = rate`` times its mean duration.  So a step is followed by ``r
+    = (1 - exp(-rate d)) (1 + (1 - b_1) (1 + (1 - b_2) (1 + ...)))`` passes on average, and each has the arrivals of
+    this time divided by ``r``.  Steps with prompts of an engine that mixes are such passes.
+
+    Parameters
+    ----------
+    rate : float or array
+        Arrivals per second.
+    step_s : float or array
+        Time of a decode step, seconds.
+    one_s, further_s : float or array
+        Time of a pass with one prompt, and what each further prompt adds, seconds.
+    spread_s : float or array
+        Standard deviation of the time of a pass with one prompt, seconds.
+
+    Returns
+    -------
+    Meeting
+
+    Examples
+    --------
+    >>> round(float(met_at_rate(0.01, 0.02, one_s=0.1, further_s=0.0).prompts), 3)
+    1.0
+    >>> round(float(met_at_rate(30.0, 0.02, one_s=0.1, further_s=0.0).prompts), 2)  # 3 arrive during a pass
+    3.07
+    """
+    further_s = np.maximum(further_s, 0.0)
+    arriving: Number = np.maximum(rate * step_s, 1e-9)
+    begins = -np.expm1(-arriving)
+    lengths = np.cosh(np.minimum(rate * spread_s, 700.0))
+    reached: Number = 1.0  # probability that the passes after a step go on up to this one
+    passes: Number = 0.0
+    prompts: Number = rate * step_s
+    for _ in range(PASSES):
+        some = -np.expm1(-arriving)
+        lasts = one_s + (arriving / some - 1.0) * further_s
+        fewer = np.exp(-arriving * -np.expm1(-rate * further_s)) - np.exp(-arriving)
+        breaks = np.exp(-np.minimum(rate * (one_s - further_s), 700.0)) * fewer / some * lengths
+        passes, prompts = passes + reached, prompts + begins * reached * rate * lasts
+        reached = reached * (1.0 - np.clip(breaks, 0.0, 1.0))
+        arriving = rate * lasts
+    rest = reached / np.maximum(breaks, 1e-9)  # all further passes are like the last one
+    found = (prompts + begins * rest * rate * lasts) / (begins * (passes + rest))
+    return Meeting(np.maximum(found, 1.0), passes + rest, begins)
+
+
+def following_passes(made: Meeting, steps: Number, meanwhile: Number, *, mixed: bool) -> Number:
+    """Return how many more passes hold up a request than there are of those that arrive while it is in the system.
+
+    A request starts after a pass, which is followed by ``R - 1`` others if ``R`` come in a row, and then makes ``n``
+    steps.  If passes stop its steps, ``R - 1`` of them come before its first step instead of the ``u R`` after others,
+    with the probability ``u`` that a step is followed by any.  If they are mixed steps, a share ``f = u R / (1 + u R)``
+    of all steps, each is followed by another with probability ``q = 1 - 1 / R``, and a plain step by one with ``u``. Of
+    ``n`` steps after a mixed one, ``(1 - f) (x + x^2 + ... + x^n)`` more than ``f n`` are mixed, with ``x = q - u``.
+
+    The closed form of ``B = 1 + rate T`` requests has ``B / k`` passes, its own one among them: in place of these
+    ``(1 + rate p) / k - 1`` for the own prompt and those that arrive during its pass.
+
+    Parameters
+    ----------
+    made : Meeting
+        Passes and their prompts.
+    steps : float or array
+        Decode steps of a request.
+    meanwhile : float or array
+        Mean number of arrivals in a pass.
+    mixed : bool
+        Whether sequences generate in passes with prompts.
+
+    Returns
+    -------
+    float or array
+
+    Examples
+    --------
+    >>> made = met_at_rate(10.0, 0.01, one_s=0.1, further_s=0.0)
+    >>> round(float(made.row), 2), round(float(made.prompts), 2)  # e, and 0.1 / (0.095 e) + 1
+    (2.72, 1.39)
+    >>> round(float(following_passes(made, 299.0, 1.0, mixed=False)), 2)  # e - 1 - 0.095 e - (2 / 1.39 - 1)
+    1.02
+    """
+    counted = (1.0 + meanwhile) / made.prompts - 1.0
+    average = made.begins * made.row
+    if not mixed:
+        beyond = np.maximum(made.row - 1.0 - average, 0.0)
+    else:
+        lasting = np.clip(1.0 - 1.0 / made.row - made.begins, 0.0, 1.0 - 1e-9)
+        beyond = lasting * (1.0 - lasting**steps) / (1.0 - lasting) / (1.0 + average)
+    return np.where(np.asarray(steps) > 0, beyond - counted, 0.0)
+
+
+PASSES = 8
+"""Passes after a decode step that are followed one by one."""
 
 STEPS_AWAY = 16
 """Steps for which the wait is computed one by one; a request that is away for longer meets a step anywhere."""

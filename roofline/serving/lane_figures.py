@@ -27,7 +27,7 @@ def figures_of(lane: Lane, capacity: Number, rate: Number, *, residual_s: Number
         "ttft_s": np.broadcast_to(ttft_s, shape),
         "tpot_s": np.broadcast_to(tpot_s, shape),
         "total_s": np.broadcast_to(total_s, shape),
-        "gap_s": np.broadcast_to(lane.longest_pass_s, shape),
+        "gap_s": np.broadcast_to(_longest_gap_s(lane), shape),
         "queue_s": np.broadcast_to(lane.queue_s + residual_s, shape),
         "tokens_per_s": lengths.output * rate,
         "requests_per_s": rate,
@@ -36,8 +36,30 @@ def figures_of(lane: Lane, capacity: Number, rate: Number, *, residual_s: Number
         "utilization": rate / capacity,
         "capacity_requests_per_s": np.broadcast_to(capacity, shape),
         "stable": np.ones(shape, bool),
-        "limit": np.broadcast_to(lane.limit, shape),
+        "limit": np.broadcast_to(_limit(lane), shape),
     }
+
+
+def _longest_gap_s(lane: Lane) -> Number:
+    """Return the longest gap between two tokens, seconds: a step with the last chunk, or prompts and a step."""
+    others = lane.together > 1
+    if lane.times.engine.scheduler == "mixed":
+        return np.where(others, lane.chunk_s, lane.step_s)
+    if lane.times.engine.scheduler == "static":
+        return lane.step_s
+    pack = lane.packing
+    prompts_s = lane.pass_s(np.minimum(pack.seen, pack.most)) * np.maximum(pack.seen / pack.most, 1.0)
+    gap_s: Number = lane.step_s + np.where(others, prompts_s, 0.0)
+    return gap_s
+
+
+def _limit(lane: Lane) -> Any:
+    """Return what limits the number of running requests, or their speed."""
+    most = float(lane.times.engine.max_sequences or np.inf)
+    waits = lane.clients > lane.running
+    memory = waits & (lane.fits <= most)
+    steps = np.where(lane.decode_share < 0.5, "prefill", "steps")
+    return np.where(memory, "memory", np.where(waits, "slots", steps))
 
 
 def unless_stable(found: dict[str, Any], stable: Any) -> dict[str, Any]:

@@ -331,8 +331,8 @@ class _Ask:
             self.dimensions,
         )
 
-    def _lane(self, times: StepTimes, clients: Number) -> Lane:
-        return Lane(times, self.pool, self.lengths, clients, varies=self.open_loop)
+    def _lane(self, times: StepTimes, clients: Number, rate: Number | None = None) -> Lane:
+        return Lane(times, self.pool, self.lengths, clients, varies=self.open_loop, rate=rate)
 
     def _closed(self, times: StepTimes) -> dict[str, Any]:
         """Return the values of the closed form."""
@@ -350,13 +350,12 @@ class _Ask:
         own = 1.0 / times.sharing  # the request itself, on one of the schedulers that step together
 
         def too_few(others: Number) -> Any:
-            lane = self._lane(times, own + np.asarray(others))
+            lane = self._lane(times, own + np.asarray(others), met)
             return others < met * (lane.request.total_s + lane.queue_s)
 
         others, _ = bisect(too_few, np.zeros(np.shape(met + 0 * full.fits)), MANY)
-        lane = self._lane(times, own + np.asarray(others))
-        residual_s = lane.wait_for_step_s(met, others)
-        found = figures_of(lane, capacity, np.where(stable, rate, capacity), residual_s=residual_s)
+        lane = self._lane(times, own + np.asarray(others), met)
+        found = figures_of(lane, capacity, np.where(stable, rate, capacity), residual_s=lane.residual_s)
         running = np.minimum(lanes * np.asarray(others), found["running_batch"])
         return unless_stable(found | {"running_batch": np.where(stable, running, found["running_batch"])}, stable)
 
