@@ -427,7 +427,7 @@ def test_balanced_experts_wait_for_no_one():
     ratio = prompts(effect.after) / prompts(perfect.after)
     assert ratio == pytest.approx(measured("lmsysep-eplb-perfect"), rel=0.05)
     steps = estimated(wide, rl.Workload(2000, 100, 72 * 256), t.ExpertBalancing())
-    assert steps.baseline_decode_speedup == pytest.approx(measured("lmsysep-eplb-dec"), rel=0.25)
+    assert steps.baseline_decode_speedup == pytest.approx(measured("lmsysep-eplb-dec"), rel=0.3)
 
 
 @pytest.mark.parametrize("accelerator", ["gb200", "b200-sxm", "gb300"])

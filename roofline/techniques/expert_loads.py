@@ -65,13 +65,13 @@ def loaded(case: Scenario, load: float | None, spread: float | None = None) -> S
     return even.with_model(rewritten(even.model, Unbalanced(load, spread)))
 
 
-POPULARITY_SPREAD, BALANCED_SPREAD = 3.5, 0.86
+POPULARITY_SPREAD, BALANCED_SPREAD = 2.65, 0.63
 """Standard deviation of the experts' shares of the tokens, relative to the mean: as trained, and after balancing.
 
 Both follow from prompts of DeepSeek-V3 on 32 H100 (lmsys.org blog of 2025-05-05, large-scale EP): balancing makes them
-1.49 times as fast, and perfect balance would make them another 1.18 times as fast.  Experts and messages are 0.23 of
-such a pass on the busiest GPU if all are equally loaded, so the loads there are 4.3 and 1.8, and `busiest_load` gives
-the spreads.  Steps of generation over 72 GPUs, which were not used, then gain 2.1; the blog measured 2.54."""
+1.49 times as fast, and perfect balance would make them another 1.18 times as fast.  Experts and messages are 0.31 of
+such a pass on the busiest GPU if all are equally loaded, so the loads there are 3.5 and 1.6, and `busiest_load` gives
+the spreads.  Steps of generation over 72 GPUs, which were not used, then gain 1.9; the blog measured 2.54."""
 
 
 def busiest_load(spread: float, ranks: Number, *, experts: float, top_k: float) -> Number:
@@ -97,7 +97,7 @@ def busiest_load(spread: float, ranks: Number, *, experts: float, top_k: float) 
     Examples
     --------
     >>> round(busiest_load(POPULARITY_SPREAD, 32, experts=256, top_k=8), 1)
-    4.3
+    3.5
     >>> busiest_load(POPULARITY_SPREAD, 1, experts=256, top_k=8), busiest_load(9.0, 8, experts=8, top_k=2)
     (1.0, 4.0)
     """
