@@ -205,8 +205,6 @@ def test_serve_shows_the_share_of_requests_that_meet_an_slo(small):
     many = (*options, "--rate", "2,12,200")
     assert answer("serve", *SMALL, *many)["share_within_slo"] == pytest.approx(list(shares))
     shown = text("serve", *SMALL, *many)
-    assert "-∞]" in shown
-    assert "∞: the queue grows without bound" in " ".join(shown.split())
     rows = [line.split() for line in shown.splitlines()]
     rows = [row for row in rows if row[:1] in (["2"], ["12"], ["200"])]
     assert [row[-2] for row in rows] == [f"{share:.0%}" for share in shares]
@@ -285,3 +283,12 @@ def test_simulate_prints_the_intervals_of_its_json():
     found = answer(*asked)["interval"]
     expected = [tuple(float(f"{1e3 * end:.3g}") for end in found[name]) for name in ("ttft_s", "tpot_s")]
     assert bracketed(text(*asked))[:2] == expected
+
+
+def test_an_end_without_bound_fits_in_a_row(small):
+    """Just below the capacity, the queue grows without bound at the upper end of the interval."""
+    capacity = float(rl.serve(small, LOAD, concurrency=8).capacity_requests_per_s)
+    shown = text("serve", *SMALL, *LENGTHS, "--rate", f"1,{0.97 * capacity:.3f}", "--requests", "200", "--ttft", "1s")
+    assert "-∞]" in shown
+    assert "∞: the queue grows without bound" in " ".join(shown.split())
+    assert max(map(len, shown.splitlines())) <= 80

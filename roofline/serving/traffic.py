@@ -174,7 +174,8 @@ class Traffic(Report):
         drawn = cls.between((prompts[0], prompts[1]), (outputs[0], outputs[1]))
         lengths = {name: getattr(drawn, name) for name in ("prompt_tokens", "output_tokens", "share")}
         source = f"{load.prompt_tokens:,} + {load.output_tokens:,} tokens, each within {spread:.0%}"
-        return replace(alike, **lengths, source=source, longest_tokens=prompts[1] + outputs[1] + alike.cached_tokens)
+        longest = float(prompts[1] + outputs[1]) + alike.cached_tokens
+        return replace(alike, **lengths, source=source, longest_tokens=longest)
 
     @classmethod
     def of_workload(cls, load: Workload) -> Traffic:

@@ -184,7 +184,7 @@ def serve(
     brackets = []
     if time == opt.DEFAULT_TIME and np.any(found.stable):
         word = ENDLESS if several else OVERLOAD
-        overloaded = not np.all(np.isfinite(found.high.ttft_s))
+        overloaded = np.any(np.isfinite(found.ttft_s) & ~np.isfinite(found.high.ttft_s))
         brackets = [f"{BRACKETS}; {word}: the queue grows without bound" if overloaded else BRACKETS]
     return print_text(*said, rows, block("Notes", bullets([*brackets, *found.assumptions])))
 
