@@ -196,7 +196,8 @@ class Lane(LanePasses):
         mixes = self.times.engine.scheduler == "mixed"
         if mixes:
             pass_s = self.chunks.passes * self.chunk_s
-            lost_s, longer_s = pass_s - self.chunks.passes * self.step_s, 0.0
+            lost_s = pass_s - self.chunks.passes * self.step_s
+            longer_s: Number = 0.0
         else:
             pack = self.packing
             lost_s = pass_s = self._averaged_s(np.minimum(pack.per_pass, pack.most), self.pass_s)

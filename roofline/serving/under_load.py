@@ -223,6 +223,9 @@ def serve(
     takes before the first token: the handling of the request (``request_s``, ``request_token_s``) and the steps that
     are scheduled ahead (``first_token_steps``).
 
+    The closed form describes the steady state. At the start of a closed loop all clients send at once, and their
+    prompts wait for each other: only the means of a simulation of some ``requests`` include this first wave.
+
     Parameters
     ----------
     deployment : Deployment
