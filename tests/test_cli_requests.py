@@ -201,12 +201,12 @@ def test_a_long_simulation_shows_its_progress(monkeypatch):
 def test_serve_shows_the_share_of_requests_that_meet_an_slo(small):
     options = (*LENGTHS, "--requests", "400", "--ttft", "100ms")
     slo = rl.SLO(ttft_s=0.1)
-    shares = rl.serve(small, LOAD, requests_per_s=np.array([2, 12, 200]), requests=400).share_within(slo)
-    many = (*options, "--rate", "2,12,200")
+    shares = rl.serve(small, LOAD, requests_per_s=np.array([2, 13, 200]), requests=400).share_within(slo)
+    many = (*options, "--rate", "2,13,200")  # 13 is below the capacity of 13.2, and above it at the end of the interval
     assert answer("serve", *SMALL, *many)["share_within_slo"] == pytest.approx(list(shares))
     shown = text("serve", *SMALL, *many)
     rows = [line.split() for line in shown.splitlines()]
-    rows = [row for row in rows if row[:1] in (["2"], ["12"], ["200"])]
+    rows = [row for row in rows if row[:1] in (["2"], ["13"], ["200"])]
     assert [row[-2] for row in rows] == [f"{share:.0%}" for share in shares]
     assert "of the requests meet the SLO (TTFT 100 ms)" in words("serve", *SMALL, *options, "--rate", "2")
 
