@@ -179,7 +179,8 @@ class Steady(Report):
         """Time of a round of a pipeline in which some lane has prompts."""
         passes, time = self.passes, self.time
         pass_s = passes.mixed_s(time) if self.case.chunk_tokens is not None else passes.packed_s(_packed(passes), time)
-        return scalar(np.maximum(pass_s, self.step_s))
+        # Only the steps of other microbatches can be longer than the pass.
+        return scalar(np.where(np.greater(passes.stages, 1), np.maximum(pass_s, self.step_s), pass_s))
 
     @property
     def _in_pipeline(self) -> RequestTimes:
