@@ -157,12 +157,26 @@ LOGICAL, EXPERT_DIES = 4.0, 64
 """Attention dies that one of the source's stands for, and those that hold experts, before and after."""
 
 
-def stages(row: Row) -> Pair:
-    """Pipeline stages in the place of tensor parallelism, or the other way round."""
+def stages(row: Row) -> Pair | Simulated:
+    """Pipeline stages in the place of tensor parallelism, or the other way round.
+
+    Throughput is simulated: all requests are of one length, so microbatches compute their prompts at the same time,
+    while closed forms let prompts come at any time and hold up the other microbatches.
+    """
     ways = int(row["count"])
     layouts = (rl.Parallel(tensor=ways), rl.Parallel(pipeline=ways))
     cases = [case_of(row, serve_of(row, parallel=each)) for each in layouts]
-    return pair(row, *(cases if row["technique"] == "pipeline-parallel" else cases[::-1]))
+    before, after = cases if row["technique"] == "pipeline-parallel" else cases[::-1]
+    if not base.saturated(row):
+        return pair(row, before, after)
+    return Simulated(*(1 / _busiest(each) for each in (before, after)))
+
+
+def _busiest(case: Scenario) -> float:
+    """Output tokens/s of a closed loop of as many clients as a benchmark that saturates an engine usually has."""
+    clients = base.MOST_REQUESTS
+    load = replace(case.load, batch=1)
+    return float(rl.simulate(case.serve, load, concurrency=clients, requests=6 * clients).tokens_per_s)
 
 
 def indexed(row: Row) -> Pair:
@@ -264,11 +278,13 @@ HEAD = """\
 
 Written by `benchmarks/found_later.py` from `tests/data/measurements/later_gains.csv`: gains from sources that are not
 on the page [techniques.md](techniques.md), read after its formulas were chosen. The first line counts the predictions
-made before any of these rows had been read, the second those of today. Two things changed in between: copies over a
-host link reach 0.8 of its rate, and a cache is loaded before a prompt is computed unless the engine fetches it layer by
-layer. The cost of an index for sparse attention, and the share of tokens that it keeps, were taken from the MInference
-rows themselves, so those rows no longer test it. Gains above 1 are improvements; the classes are explained on the other
-page.
+made before any of these rows had been read, the second those of today, whose kernels and host times have been fitted
+again. Two more things changed because of these rows: copies over a host link reach 0.8 of its rate, and a cache is
+loaded before a prompt is computed unless the engine fetches it layer by layer. The cost of an index for sparse
+attention, and the share of tokens that it keeps, were taken from the MInference rows themselves, so those rows no
+longer test it. The throughput of a pipeline is simulated, since its requests have one length and its microbatches stay
+in step; closed forms let prompts come at any time. Gains above 1 are improvements; the classes are explained on the
+other page.
 
 Most rows beyond 30 % come from one source that does not state the batch of its baselines: models whose FP16 weights
 leave little memory (Llama 2 13B and Yi 34B on an A100, Llama 2 7B on an L40S), and 8-bit attention of Llama 3 8B and

@@ -114,9 +114,10 @@ Known errors and their causes:
 - Cascade attention over a prefix of 128 tokens (the wrong sign). From 256 tokens on, the time of the baseline kernel is
   proportional to the prefix. Extrapolated to 128 tokens, cascade attention would still gain, so the baseline must use a
   faster kernel there.
-- Balanced experts in decode (predicted 1.9, measured 2.54). How unevenly tokens choose experts follows from two figures
-  of the same source for prompts, which are not judged; that accelerators with fewer experts differ more is derived.
-- SGLang pipelines (predicted 0.53, measured 0.37), and layouts at the edge of memory, which gain through a larger
+- Balanced experts in decode (predicted 1.95, measured 2.54). How unevenly tokens choose experts follows from two
+  figures of the same source for prompts, which are not judged; that accelerators with fewer experts differ more is
+  derived.
+- SGLang pipelines (predicted 0.45, measured 0.37), and layouts at the edge of memory, which gain through a larger
   batch: a few requests more or less change the baseline by half. Attention replicas of DeepSeek-V3.2 (predicted 1.0,
   measured 2.44) are the best of a range from 1.39, and the request limit of their baseline is not stated."""
 
