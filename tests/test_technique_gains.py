@@ -288,6 +288,15 @@ def test_eager_steps_wait_for_the_host():
     assert slow.baseline.step_s == pytest.approx(61e-3, rel=1e-3)
 
 
+def test_engines_without_a_launch_time_have_the_generic_one():
+    """llama.cpp states no launch time of a layer; 32 of them take 32 times that of the default engine."""
+    serve = rl.Deployment("llama-3.1-8b", "a100-sxm-80gb", engine="llamacpp")
+    assert serve.server.eager_layer_s == 0
+    [step] = t.CudaGraphs().steps(Scenario(serve, rl.Workload()))
+    assert step.value == pytest.approx(32 * serve.replace(engine=None).server.eager_layer_s)
+    assert step.value > 32 * 1e-4
+
+
 def test_an_eager_step_of_a_small_model():
     """Qwen2.5-Omni-7B on an A800, one user: 22 ms eager, 13 ms as a graph (a vLLM-Omni issue)."""
     effect = estimated(

@@ -11,6 +11,7 @@ from ..arrays import scalar
 from ..errors import Number, number
 from ..report import Step
 from ..serving.scenario import Scenario
+from ..specs.engines import GENERIC, Engine
 from .technique import FLAG, Technique
 
 
@@ -23,9 +24,9 @@ class CudaGraphs(Technique):
         eager step = (device^4 + (layers * launch)^4)^(1/4) + host,   graph step = device + host
 
     A framework launches some 60 to 130 kernels per layer at 5 to 10 microseconds each: products, norms, and the copies,
-    casts, rotations and cache writes around them, which a captured or compiled step fuses.  Measured servers take 0.65
-    ms per layer (``eager_layer_s`` of the engine).  Small models and small batches on fast devices wait for the host;
-    large batches do not.
+    casts, rotations and cache writes around them, which a captured or compiled step fuses.  Fitted to measured servers
+    it is 0.53 ms per layer (``eager_layer_s`` of the engine, or of the generic one where it states none).  Small models
+    and small batches on fast devices wait for the host; large batches do not.
 
     Attributes
     ----------
@@ -56,7 +57,7 @@ class CudaGraphs(Technique):
     def _layer_s(self, case: Scenario) -> Number:
         given = self.layer_launch_s
         if given is None:
-            return case.serve.server.eager_layer_s or USUAL_LAYER_S
+            return case.serve.server.eager_layer_s or Engine(GENERIC).on(case.serve.accelerator).eager_layer_s or 0.0
         return given
 
     def without(self, case: Scenario) -> Scenario:
@@ -72,10 +73,6 @@ class CudaGraphs(Technique):
         known = {"layers": case.model.layer_count, "layer_launch_s": self._layer_s(case)}
         value = scalar(np.multiply(known["layers"], known["layer_launch_s"]))
         return (Step("eager_host_s", "layers * layer_launch_s", known, value, "beside the device"),)
-
-
-USUAL_LAYER_S = 6.5e-4
-"""Host time of an eager layer for engines without a known value, seconds: that of the other engines."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
