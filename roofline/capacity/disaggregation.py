@@ -161,7 +161,7 @@ def _why_not(plan: Plan, accelerator: str, precision: str) -> str:
 def _missed(ask: PoolQuestion) -> str:
     """The target that no pool meets, with the best value of any pool."""
     least = {
-        "ttft_s": float(np.min(np.where(ask.prompts.fits, ask.prompts.pass_s[:, 0], np.inf))),
+        "ttft_s": float(np.min(np.where(ask.prompts.fits, ask.prompts.least_s, np.inf))),
         "tpot_s": float(np.min(np.where(ask.decodes.rows.fits, ask.decodes.rows.tpot_s, np.inf))),
         "gap_s": float(np.min(np.where(ask.decodes.rows.fits, ask.decodes.rows.gap_s, np.inf))),
     }

@@ -10,6 +10,7 @@ If it waits, the time is approximately exponential with the mean of Allen and Cu
 
 Waiting prompts share a pass up to the token budget of a step.  With ``k`` of them the rate of a server is
 ``k / pass(k)``; ``mu`` is that of the largest pass.  A prompt that arrives during a shared pass waits for its end.
+Ranks that share experts have joint passes (`roofline.capacity.joint_prompts`), for whose end every prompt waits.
 
 Decode workers have the queue of `roofline.capacity.queues` without prompts.
 """
@@ -29,6 +30,7 @@ from ..serving.slo import SLO
 from ..serving.steady_state import Steady, steady_state
 from ..serving.trace import Trace
 from ..values import Value
+from .joint_prompts import JointPasses, joint_passes
 from .queues import HALVINGS, LOWEST_LOAD, Array, ClosedQueue, DecodeRows, Stream
 
 WAIT_SHARE = 0.05
@@ -72,6 +74,8 @@ class PromptPool(Value):
         Squared coefficients of variation of the gaps between arrivals and of the time of a prompt.
     handling_s : float
         Time from sending a request until its scheduler sees it.
+    joint : tuple of JointPasses
+        Passes of ranks that wait for each other, per layout; None, or nothing at all, where each rank is alone.
     """
 
     gpus: Array
@@ -85,34 +89,53 @@ class PromptPool(Value):
     gaps_cv2: float
     work_cv2: float
     handling_s: float = 0.0
+    joint: tuple[JointPasses | None, ...] = ()
 
     @cached_property
     def capacity(self) -> Array:
         """Maximum rate of prompts of one lane of a worker, 1/s."""
-        return np.asarray(np.max(self.counts / self.pass_s, axis=1))
+        found = np.max(self.counts / self.pass_s, axis=1)
+        for row, passes in self._joint:
+            found[row] = passes.capacity
+        return np.asarray(found)
+
+    @cached_property
+    def least_s(self) -> Array:
+        """Time of a pass over one prompt while the worker has no other."""
+        found = self.pass_s[:, 0].copy()
+        for row, passes in self._joint:
+            found[row] = passes.least_s
+        return found
+
+    @cached_property
+    def _joint(self) -> tuple[tuple[int, JointPasses], ...]:
+        return tuple((row, passes) for row, passes in enumerate(self.joint) if passes is not None)
 
     def ttft_s(self, rate: Array, workers: Array, slo: SLO) -> Array:
         """Time ``[L, X]`` until the cache is transferred, at a rate of all workers, by the SLO's statistic."""
         servers = self.lanes[:, None] * workers
         each = rate / servers
-        own, shared = self._passes(each)
+        own, rest_s = self._passes(each, slo)
         alone = self.handling_s + own + self.handover_s[:, None]
         load = np.minimum(each / self.capacity[:, None], 1.0 - LOWEST_LOAD)
         waiting = load ** (np.sqrt(2.0 * (servers + 1.0)) - 1.0)
         spread = (self.gaps_cv2 + self.work_cv2) / 2.0
         mean_s = spread / (servers * self.capacity[:, None] * (1.0 - load))
         if slo.statistic == "mean":
-            return np.asarray(alone + waiting * mean_s + shared * own / 2.0)
+            return np.asarray(alone + waiting * mean_s + rest_s)
         # Where nobody waits the logarithm is of 0; any share below 1 - slo.share gives a wait of 0.
         later_s = np.maximum(np.log(np.maximum(waiting, 1e-12) / (1.0 - slo.share)), 0.0) * mean_s
-        return np.asarray(alone + later_s + shared * own * slo.share)
+        return np.asarray(alone + later_s + rest_s)
 
-    def _passes(self, rate: Array) -> tuple[Array, Array]:
-        """Time of a pass at a rate per lane, and the share of its prompts that waited for it."""
+    def _passes(self, rate: Array, slo: SLO) -> tuple[Array, Array]:
+        """Time of a pass at a rate per lane, and the wait for the one before it, by the SLO's statistic."""
         throughput = np.maximum.accumulate(self.counts / self.pass_s, axis=1)
         own = np.array([np.interp(*row) for row in zip(rate, throughput, self.pass_s, strict=True)])
         prompts = np.array([np.interp(at, line, self.counts) for at, line in zip(rate, throughput, strict=True)])
-        return own, 1.0 - 1.0 / prompts
+        rest_s = (1.0 - 1.0 / prompts) * own * (0.5 if slo.statistic == "mean" else slo.share)
+        for row, passes in self._joint:
+            own[row], rest_s[row] = passes.times_s(rate[row] * passes.ranks, slo)
+        return own, rest_s
 
     def carried(self, workers: Array, slo: SLO, most_load: float) -> Array:
         """Largest rate ``[L, X]`` of ``X`` workers at which TTFT meets its target; 0 if there is none."""
@@ -141,6 +164,9 @@ def prompt_pool(case: Scenario, stream: Stream | None, time: str) -> PromptPool:
     shape = batch.shape
     pass_s, low, high = (np.broadcast_to(each.ttft_s, shape) for each in (steady, steady.low, steady.high))
     crossing = steady_state(case, time=time).passes.handover_s
+    work_cv2 = prompt_cv2(stream)
+    estimate_s = np.broadcast_to(steady.at("estimate_s").ttft_s, shape)
+    waits = time.startswith("estimate")
     return PromptPool(
         gpus=np.ravel(serve.parallel.accelerators),
         lanes=lanes,
@@ -151,8 +177,9 @@ def prompt_pool(case: Scenario, stream: Stream | None, time: str) -> PromptPool:
         high=high[:, 0] / pass_s[:, 0],
         handover_s=np.broadcast_to(crossing, (len(lanes), 1))[:, 0],
         gaps_cv2=1.0 if stream is None else stream.gaps_cv2,
-        work_cv2=prompt_cv2(stream),
-        handling_s=0.0 if stream is None or not time.startswith("estimate") else _handling_s(case),
+        work_cv2=work_cv2,
+        handling_s=0.0 if stream is None or not waits else _handling_s(case),
+        joint=joint_passes(case, counts, pass_s, estimate_s, work_cv2**0.5) if waits else (),
     )
 
 

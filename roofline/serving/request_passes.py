@@ -76,8 +76,9 @@ class Passes(Value):
     def ranks(self) -> Number:
         """Lanes that step together and whose prompts do not line up (`roofline.serving.busiest`).
 
-        Prompts line up if all of a batch start together, in a prefill pool whose queue feeds all replicas, and where
-        the engine balances replicas.
+        Prompts line up if all of a batch start together, in a prefill pool that always has prompts for all replicas,
+        and where the engine balances replicas.  At a rate below its capacity the prompts of a pool do not
+        (`roofline.capacity.joint_prompts`).
         """
         engine = self.case.serve.server
         apart = self.case.slots_used is not None or self.case.handover_bytes_per_s is not None
