@@ -333,7 +333,7 @@ def test_whole_models_by_how_their_engine_runs(judged, table, phase, accelerator
     rows = [item for item in judged if (item.run.table, item.run.row["phase"]) == (table, phase)]
     kept = [item.named[0] / item.measured_s - 1 for item in rows if item.run.number("n_gpus") <= accelerators]
     assert kept
-    assert np.median(np.abs(kept)) <= 0.16
+    assert np.median(np.abs(kept)) <= 0.17
 
 
 GEFORCE = ("rtx-3070", "rtx-3080-10gb", "rtx-3080-ti", "rtx-3090", "rtx-4070-ti")
