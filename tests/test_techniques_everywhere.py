@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ PLACES = (
 """Deployments on H100, of which every technique suits one."""
 
 
+@cache
 def place(slug):
     """A deployment that can have the technique with its usual parameters."""
     technique = t.REGISTRY[slug]()
@@ -29,6 +31,12 @@ def place(slug):
     return next(serve for serve in serves if not technique.refusal(Scenario(serve, LOAD)))
 
 
+@cache
+def table_rows(serve):
+    return rl.technique_table(serve, LOAD).rows
+
+
+@cache
 def planned(slug, **asked):
     return rl.plan(
         place(slug).model, "h100-sxm", LOAD, accelerators=(1, 2, 4), batches=[1, 8, 32], techniques=slug, **asked
@@ -41,7 +49,7 @@ def test_a_technique_is_applied_by_its_slug(slug):
     effect = rl.apply(serve, LOAD, slug)
     assert effect.after.tokens_per_s > 0
     assert effect.techniques == (t.REGISTRY[slug](),)
-    row = next(row for row in rl.technique_table(serve, LOAD).rows if row["slug"] == slug)
+    row = next(row for row in table_rows(serve) if row["slug"] == slug)
     assert row["technique"].startswith(t.REGISTRY[slug].name)
 
 
@@ -67,7 +75,7 @@ def test_a_fleet_has_a_technique(slug):
 @pytest.mark.parametrize("slug", t.REGISTRY)
 def test_advice_takes_a_technique_and_considers_it(slug):
     serve = place(slug)
-    using = rl.advise(serve, LOAD, techniques=slug)
+    using = rl.advise(serve, LOAD, techniques=slug, considered=())
     assert using.verdict in ("prefill", "decode", "both", "profile both")
     considering = rl.advise(serve, LOAD, considered=slug)
     assert [*considering.had, *(option.name for option in considering.options)] == [t.REGISTRY[slug]().label]
