@@ -1,7 +1,7 @@
 """Time that the host adds to the kernels of a step.
 
 The kernels of a decode step are launched as one CUDA graph, which hides part of the fixed time of each kernel.  Time of
-the scheduler, of the sampler and of waiting for other ranks does not overlap the kernels:
+the scheduler, of the sampler and of waiting for other ranks does not overlap the kernels::
 
     decode_s = kernels * decode_factor - (1 - launch_share) * launches + layers * (layer_s + rank_s * log2(ranks))
              + sparse_layers * sparse_layer_s + latent_layers * latent_layer_s + step_s
@@ -11,7 +11,7 @@ where ``kernels`` is the time of the kernels, less what shared experts spend bes
 
 A pass with prompts runs without a graph, unless it is short and the engine also captures graphs of such sizes
 (``graph_tokens``).  The host then launches kernels while the device works on earlier ones, so the pass takes the longer
-of the two times, with a smooth transition:
+of the two times, with a smooth transition::
 
     prompts_s = ((kernels * prefill_factor)^4 + launching^4)^(1/4) + step_s,
     launching = (kernels + layers * quantization kernels) / 9 * eager_layer_s + adapter kernels * adapter_kernel_s
