@@ -163,8 +163,8 @@ def _streams(linear: ScheduledPass) -> TimeGrid | None:
     return TimeGrid((TOKENS,), np.stack(np.broadcast_arrays(*found.flat), axis=-1))
 
 
+# Name of each operator of a pass, and what it depends on.
 Sorts = tuple[tuple[str, str], ...]
-"""Name of each operator of a pass, and what it depends on."""
 
 
 def _sorts(serve: Deployment) -> Sorts:
