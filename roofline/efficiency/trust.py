@@ -110,17 +110,22 @@ def refused(fitted: Iterable[Fitted], accelerators: Callable[[str], Accelerator]
     return found
 
 
+def _of_other_engines(group: Group, others: list[Group]) -> list[Group]:
+    """Return the other engines' groups of the same kind of kernel on the same accelerator."""
+    return [
+        other
+        for other in others
+        if other.accelerator == group.accelerator and other.kind == group.kind and other.profile != group.profile
+    ]
+
+
 def _fastest_s(group: Group) -> float:
     return float(np.quantile(group.measured_s, FASTEST))
 
 
 def _starts_slowly(group: Group, others: list[Group]) -> Iterator[str]:
     """Whether the fastest rows are several times as slow as another engine's kernel of the same kind and chip."""
-    same = [
-        other
-        for other in others
-        if other.accelerator == group.accelerator and other.kind == group.kind and other.profile != group.profile
-    ]
+    same = _of_other_engines(group, others)
     if not same:
         return
     best = min(same, key=_fastest_s)
@@ -136,11 +141,7 @@ def _on_latents(group: Group, others: list[Group]) -> Iterator[str]:
     """Whether a kernel for prompts multiplied with the latents, where another engine's expanded them."""
     if not group.kind.startswith("mla_prefill"):
         return
-    same = [
-        other
-        for other in others
-        if other.accelerator == group.accelerator and other.kind == group.kind and other.profile != group.profile
-    ]
+    same = _of_other_engines(group, others)
     if not same:
         return
     best = max(same, key=_share_of_peak)
