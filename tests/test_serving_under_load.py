@@ -296,3 +296,13 @@ def test_a_long_prompt_alone_takes_its_chunks_one_after_another(model, chip, *, 
     assert whole.ttft_s < alone.ttft_s
     short = rl.generate(deployed, rl.Workload(8192, 2))
     assert not any("in chunks" in note for note in short.assumptions)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_tokens_cached_before_the_prompts_of_a_traffic_count(server, engine):
+    """A traffic of equal requests is the workload, whose steps read 20,000 tokens more per sequence."""
+    deployment, load = server.replace(engine=engine), rl.Workload(1500, 300, cached_tokens=20_000)
+    alike = rl.serve(deployment, rl.Traffic.of_workload(load), concurrency=8)
+    expected = rl.serve(deployment, load, concurrency=8)
+    for name in ("ttft_s", "tpot_s", "total_s", "tokens_per_s"):
+        assert getattr(alike, name) == pytest.approx(getattr(expected, name), rel=1e-9), name

@@ -39,7 +39,7 @@ class Lengths(Value):
     def of(cls, load: Workload | Traffic, hit_rate: Number) -> Lengths:
         """Return the lengths of a workload or a traffic, with a share of each prompt cached."""
         if isinstance(load, Traffic):
-            given: tuple[Number, ...] = (load.mean_prompt_tokens, 0.0, load.mean_output_tokens)
+            given: tuple[Number, ...] = (load.mean_prompt_tokens, load.cached_tokens, load.mean_output_tokens)
             spread = (_variation(load.prompt_tokens, load.share), _variation(load.output_tokens, load.share))
         else:
             given, spread = (load.prompt_tokens, load.cached_tokens, load.output_tokens), (0.0, 0.0)
