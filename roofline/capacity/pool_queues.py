@@ -185,9 +185,8 @@ def prompt_pool(case: Scenario, stream: Stream | None, time: str) -> PromptPool:
 
 def _handling_s(case: Scenario) -> float:
     """Time until a request reaches its scheduler, as in simulations."""
-    engine = case.serve.server
     tokens = float(np.max(np.asarray(case.load.prompt_tokens + case.load.cached_tokens, dtype=float)))
-    return (engine.request_s or 0.0) + (engine.request_token_s or 0.0) * tokens
+    return float(case.serve.server.handling_s(tokens))
 
 
 @dataclass(frozen=True, eq=False)

@@ -137,12 +137,16 @@ class Lane(LanePasses):
         return found
 
     @property
+    def _on_the_way_s(self) -> Number:
+        """Time from sending a request until its scheduler sees it, seconds."""
+        return self.times.handling_s(self.lengths.prompt + self.lengths.cached)
+
+    @property
     def _away_steps(self) -> Number:
         """Decode steps from the end of a request to the arrival of the next; 0 in an open loop and without a slot."""
         if self.varies:
             return 0.0
-        away_s = self.times.handling_s(self.lengths.prompt + self.lengths.cached)
-        return np.where(self.clients > self.running, 0.0, away_s / self.step_s)
+        return np.where(self.clients > self.running, 0.0, self._on_the_way_s / self.step_s)
 
     @property
     def _with_others_s(self) -> Number:
@@ -210,8 +214,8 @@ class Lane(LanePasses):
         """Requests of the average microbatch as a share of this one's, and rounds that the next request misses."""
         mean = self.clients - (1.0 - 1.0 / self.times.stages) if self.varies else self.clients
         none = (self.clients > self.running) | self.varies  # a waiting request starts at once
-        away_s = self.times.handling_s(self.lengths.prompt + self.lengths.cached)
-        return np.minimum(mean / self.running, 1.0), np.where(none, 0.0, np.ceil(away_s / self.step_s))
+        missed = np.ceil(self._on_the_way_s / self.step_s)
+        return np.minimum(mean / self.running, 1.0), np.where(none, 0.0, missed)
 
     @property
     def _in_pipeline(self) -> RequestTimes:
@@ -219,11 +223,10 @@ class Lane(LanePasses):
         steps, running, stages = self.lengths.steps, self.running, self.times.stages
         busy, missed = self.other_microbatches
         others: dict[str, Number] = {"busy": busy, "missed": missed}
-        away_s = self.times.handling_s(self.lengths.prompt + self.lengths.cached)
 
         def wait(made: Rounds, stall_s: Number) -> Number:
             """Rest of the rounds that a request has missed, if others run."""
-            rest_s = missed * made.mean_s(self.step_s, stall_s) - away_s
+            rest_s = missed * made.mean_s(self.step_s, stall_s) - self._on_the_way_s
             return np.minimum(running - 1.0, 1.0) * np.maximum(rest_s, 0.0) * (missed > 0)
 
         if self.times.engine.scheduler == "mixed":
@@ -260,15 +263,14 @@ class Lane(LanePasses):
     @property
     def handling_s(self) -> Number:
         """Time of a request outside queue and steps, including arrival checks, seconds; part of the estimate only."""
-        handling_s = self.times.handling_s(self.lengths.prompt + self.lengths.cached)
         if self.times.time != "estimate_s":
-            return handling_s
+            return self._on_the_way_s
         engine = self.times.engine
         every = max(engine.receive_interval or 1.0, engine.schedule_interval or 1.0)
         looks = (engine.receive_share or 0.0) * (every - 1.0)
         # Without further tokens there are no steps to wait for.
         steps = ((engine.first_token_steps or 0.0) + looks) * (self.lengths.steps > 0)
-        return handling_s + steps * self.step_s
+        return self._on_the_way_s + steps * self.step_s
 
     @property
     def requests_per_s(self) -> Number:

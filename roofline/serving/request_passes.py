@@ -177,7 +177,7 @@ class Passes(Value):
         engine, load = self.case.serve.server, self.load
         if engine.scheduler != "prefill_first":
             return 0.0
-        return (engine.request_s or 0.0) + (engine.request_token_s or 0.0) * (load.prompt_tokens + load.cached_tokens)
+        return engine.handling_s(load.prompt_tokens + load.cached_tokens)
 
     @cached_property
     def _packed_counts(self) -> npt.NDArray[np.float64]:

@@ -171,10 +171,8 @@ class StepTimes(Value):
 
     def handling_s(self, prompt_tokens: Number) -> Number:
         """Time from sending a request until its scheduler sees it, seconds; part of the estimate only."""
-        if self.time != "estimate_s":
-            return 0.0 * np.asarray(prompt_tokens, dtype=float)
-        engine = self.engine
-        return (engine.request_s or 0.0) + (engine.request_token_s or 0.0) * np.asarray(prompt_tokens, dtype=float)
+        tokens = np.asarray(prompt_tokens, dtype=float)
+        return self.engine.handling_s(tokens) if self.time == "estimate_s" else 0.0 * tokens
 
     def combined(self, channels: Array) -> Array:
         """Combine channels into one time: the busiest resource for the floor, else the sum."""

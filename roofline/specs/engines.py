@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
-from ..errors import InvalidInput, SpecError, unknown
+from ..errors import InvalidInput, Number, SpecError, unknown
 from ..files import read_yaml
 from ..hardware import Accelerator
 from ..values import Value
@@ -270,6 +270,10 @@ class Engine(Value):
         if not each or self.max_sequences is None or self.source_of("graph_tokens") == "given":
             return float(most)
         return float(min(most, each * self.max_sequences))
+
+    def handling_s(self, prompt_tokens: Number) -> Number:
+        """Return the time from sending a request until its scheduler sees it, seconds."""
+        return (self.request_s or 0.0) + (self.request_token_s or 0.0) * prompt_tokens
 
     def source_of(self, field: str) -> str:
         """Source of a field's default; ``given`` if it was set."""
