@@ -15,7 +15,7 @@ from .queues import MOST_LOAD, USUAL_LOAD, Stream
 from .sizing import at_rate
 
 LEAST_UTILIZATION = 1e-3
-"""Below this, a fleet is a thousand times as large as its requests need."""
+"""Least target utilization; below it, a fleet would be over a thousand times as large as its requests need."""
 
 
 def mean_load(load: Workload | Traffic | Trace) -> Workload:

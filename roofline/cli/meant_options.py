@@ -52,4 +52,4 @@ ELSEWHERE: dict[str, str] = {
         " a technique, and `roofline plan --technique` and `roofline fleet --technique` queue requests with one"
     ),
 }
-"""Options of other commands -> what to use, for commands that have no option like it."""
+"""Options that only other commands have, and what to use instead."""

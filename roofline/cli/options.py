@@ -254,7 +254,7 @@ REQUEST_FLAGS = {
     "image_tokens": Flag("--image-tokens", "N", lambda text: quantities(text, "tokens"), "the encoder's usual number"),
     "audio_s": Flag("--audio", "TIME", seconds),
 }
-"""What a request consists of, for commands that set how many there are by other options."""
+"""Options for the contents of one request; commands set the number of requests by other options."""
 
 WORKLOAD_FLAGS = {"batch": Flag("--batch", "N", quantities), **REQUEST_FLAGS}
 PRECISION_FLAGS = {

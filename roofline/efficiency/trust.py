@@ -48,7 +48,7 @@ TIGHT = 3.0
 
 
 LARGE_PROMPT_S = 5e-5
-"""Time at the peak above which attention of prompts shows the rate of its kernel."""
+"""Rows that would take at least this long at the peak are used to compare the rates of prefill attention."""
 
 ON_LATENTS = 0.5
 """Attention of prompts with latents is rejected if it reaches less than this share of another engine's rate.
@@ -138,7 +138,7 @@ def _starts_slowly(group: Group, others: list[Group]) -> Iterator[str]:
 
 
 def _on_latents(group: Group, others: list[Group]) -> Iterator[str]:
-    """Whether a kernel for prompts multiplied with the latents, where another engine's expanded them."""
+    """Report a prefill kernel that multiplied with the latents where another engine's expanded them."""
     if not group.kind.startswith("mla_prefill"):
         return
     same = _of_other_engines(group, others)

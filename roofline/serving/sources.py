@@ -64,7 +64,7 @@ def check_served(serve: Deployment) -> None:
 
 
 def serves(model: Model, engine: str, version: str = "") -> bool:
-    """Return whether an engine serves a model as far as its encoder goes; the newest release if none is given."""
+    """Return whether an engine serves models with this encoder; by default its newest release."""
     if model.encoder is None:
         return True
     if engine == "vllm" and version and release(version) < release(UNTIL_V1):
